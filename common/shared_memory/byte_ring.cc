@@ -77,14 +77,15 @@ absl::Status RingReader::FindPayload(ArenaPlace place, RingMessage& message) con
     return absl::InvalidArgumentError(absl::StrFormat("%d bytes at %d of an arena of %d", place.bytes, place.offset,
                                                       arena_ == nullptr ? 0 : arena_->size()));
   }
-  message.closed = &other_->closed;
-  if (const auto found = arena_->Find(place.offset, place.bytes); found.has_value()) {
-    message.payload[0] = *found;
-    return absl::OkStatus();
+  const auto found = arena_->Find(place.offset, place.bytes);
+  if (!found.has_value()) {
+    if (other_->closed != 0) return absl::UnavailableError("the other process has taken back what it sent");
+    return absl::InvalidArgumentError(
+        absl::StrFormat("%d bytes at %d of an arena are not there", place.bytes, place.offset));
   }
-  message.copy.resize(place.bytes);
-  message.payload[0] = message.copy;
-  return arena_->Read(place.offset, absl::MakeSpan(message.copy));
+  message.closed = &other_->closed;
+  message.payload[0] = *found;
+  return absl::OkStatus();
 }
 
 void RingReader::Release(size_t ring_bytes) {

@@ -19,7 +19,6 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "absl/types/span.h"
 #include "common/base/status.h"
@@ -80,10 +79,6 @@ class RingWriter {
 };
 
 struct RingMessage {
-  RingMessage() = default;
-  RingMessage(RingMessage&&) = default;  // not copied: the payload may be in `copy`
-  RingMessage& operator=(RingMessage&&) = default;
-
   // After the payload was copied: whether it was what the writer sent. A writer in good faith changes it only where
   // this is false.
   bool Intact() const {
@@ -92,10 +87,9 @@ struct RingMessage {
     return *closed == 0;
   }
 
-  std::string header;                    // a copy
-  absl::Span<const uint8_t> payload[2];  // in the ring, the second one where it wraps; in the arena or in `copy`
-  std::vector<uint8_t> copy;             // of what the arena had not in memory
-  size_t ring_bytes = 0;                 // that Release frees
+  std::string header;                             // a copy
+  absl::Span<const uint8_t> payload[2];           // in the ring, the second one where it wraps; or in the arena
+  size_t ring_bytes = 0;                          // that Release frees
   const std::atomic<uint32_t>* closed = nullptr;  // of a payload in an arena: the writer's
 };
 
@@ -112,7 +106,7 @@ class RingReader {
 
   bool empty() const { return other_->written == read_; }
   // The next message, without taking it; nullopt: there is none yet.
-  // Errors: INVALID_ARGUMENT: what is there cannot have been written by RingWriter.
+  // Errors: INVALID_ARGUMENT: what is there cannot have been written by RingWriter; UNAVAILABLE: the writer has closed.
   absl::StatusOr<std::optional<RingMessage>> Peek() const;
   // Frees the space of the message that Peek returned.
   void Release(size_t ring_bytes);

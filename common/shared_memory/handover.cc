@@ -146,7 +146,7 @@ void HandoverSocket::Loop() {
     const absl::Time now = SteadyNow();
     size_t i = 2;
     for (auto it = waiting_.begin(); it != waiting_.end(); ++i) {
-      const bool done = (polled[i].revents != 0 && Read(*it)) || now > it->until;
+      const bool done = (polled[i].revents != 0 && Read(it->fd)) || now > it->until;
       it = done ? waiting_.erase(it) : std::next(it);
     }
     if (polled[1].revents != 0) Accept();
@@ -161,38 +161,33 @@ void HandoverSocket::Accept() {
     return;
   }
   if (waiting_.size() >= kHandoverConnectionsMax) waiting_.pop_front();  // the one that has said nothing for longest
-  waiting_.push_back({std::move(fd), "", FileDescriptor(), SteadyNow() + kHandoverPatience});
+  waiting_.push_back({std::move(fd), SteadyNow() + kHandoverPatience});
 }
 
-bool HandoverSocket::Read(Waiting& connection) {
+// What a stranger sends is not received: to close some kinds of files takes long.
+bool HandoverSocket::Read(const FileDescriptor& connection) {
   char bytes[kTicketBytes];
-  DescriptorMessage message(bytes, kTicketBytes - connection.ticket.size());
-  const ssize_t n = recvmsg(connection.fd.get(), &message.header, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
-  if (n < 0) return errno != EAGAIN && errno != EINTR;
-  std::vector<FileDescriptor> received = DescriptorsOf(message);
-  if (received.size() > 1) return true;
-  if (!received.empty()) connection.arena = std::move(received[0]);
-  connection.ticket.append(bytes, static_cast<size_t>(n));
-  if (n > 0 && connection.ticket.size() < kTicketBytes) return false;
-  if (n > 0) GiveTo(connection);
-  return true;
-}
-
-void HandoverSocket::GiveTo(Waiting& connection) {
+  const ssize_t seen = recv(connection.get(), bytes, kTicketBytes, MSG_DONTWAIT | MSG_PEEK);
+  if (seen < 0) return errno != EAGAIN && errno != EINTR;
+  if (static_cast<size_t>(seen) < kTicketBytes) return true;  // a taker writes it at once
   Give give;
   {
     absl::MutexLock lock(&mutex_);
-    const auto found = offers_.find(connection.ticket);
-    if (found == offers_.end()) return;
+    const auto found = offers_.find(std::string(bytes, kTicketBytes));
+    if (found == offers_.end()) return true;
     give = std::move(found->second);
     offers_.erase(found);
   }
-  const absl::StatusOr<Given> given = give(std::move(connection.arena));
+  DescriptorMessage message(bytes, kTicketBytes);
+  if (recvmsg(connection.get(), &message.header, MSG_CMSG_CLOEXEC | MSG_DONTWAIT) < 0) return true;
+  std::vector<FileDescriptor> received = DescriptorsOf(message);
+  const absl::StatusOr<Given> given = give(received.empty() ? FileDescriptor() : std::move(received[0]));
   absl::Status status = given.status();
   if (given.ok()) {
-    status = SendWith(connection.fd.get(), std::string(1, given->reads_arena ? 1 : 0), given->region.get());
+    status = SendWith(connection.get(), std::string(1, given->reads_arena ? 1 : 0), given->region.get());
   }
   if (!status.ok()) LogWarning("shared memory: not given: %s", status.message());
+  return true;
 }
 
 absl::StatusOr<TakenRegion> TakeRegion(FileDescriptor connection, const std::string& ticket, size_t bytes,
@@ -200,7 +195,8 @@ absl::StatusOr<TakenRegion> TakeRegion(FileDescriptor connection, const std::str
   const absl::Time until = SteadyNow() + timeout;
   FileDescriptor arena;
   if (own != nullptr) {
-    CAIRN_ASSIGN_OR_RETURN(arena, own->OpenReadOnly());
+    absl::StatusOr<FileDescriptor> opened = own->OpenReadOnly();
+    if (opened.ok()) arena = *std::move(opened);  // else it goes without
   }
   if (absl::Status sent = SendWith(connection.get(), ticket, arena.get()); !sent.ok()) {
     return absl::UnavailableError(absl::StrCat("the ticket could not be sent: ", sent.message()));
@@ -214,7 +210,7 @@ absl::StatusOr<TakenRegion> TakeRegion(FileDescriptor connection, const std::str
     return absl::UnavailableError("the other process gave no memory; its log says why");
   }
   CAIRN_ASSIGN_OR_RETURN(SharedRegion region, SharedRegion::Open(std::move(received[0]), bytes));
-  return TakenRegion{std::move(region), own != nullptr && reads_arena == 1};
+  return TakenRegion{std::move(region), arena.get() >= 0 && reads_arena == 1};
 }
 
 }  // namespace cairn

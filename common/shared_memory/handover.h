@@ -52,8 +52,6 @@ class HandoverSocket {
  private:
   struct Waiting {  // a connection whose ticket is awaited
     FileDescriptor fd;
-    std::string ticket;
-    FileDescriptor arena;
     absl::Time until;
   };
 
@@ -61,8 +59,7 @@ class HandoverSocket {
   void Loop();
   void Accept();
   // Whether the connection is done with.
-  bool Read(Waiting& connection);
-  void GiveTo(Waiting& connection);
+  bool Read(const FileDescriptor& connection);
 
   const std::string path_;
   const FileDescriptor listening_, wake_;

@@ -135,6 +135,8 @@ absl::StatusOr<ArenaView> ArenaView::Open(FileDescriptor fd, size_t bytes_max) {
   struct statfs system {};
   if (fstat(fd.get(), &found) != 0 || fstatfs(fd.get(), &system) != 0) return absl::ErrnoToStatus(errno, "an arena");
   if (system.f_type != TMPFS_MAGIC) return absl::InvalidArgumentError("an arena of huge pages");
+  // Of another user's memory the system does not tell what is there (mincore).
+  if (found.st_uid != geteuid()) return absl::PermissionDeniedError("an arena of another user");
   const auto size = static_cast<uint64_t>(found.st_size);
   if (size == 0 || size > bytes_max) {
     return absl::InvalidArgumentError(absl::StrFormat("an arena of %d bytes, at most %d", size, bytes_max));
@@ -150,30 +152,30 @@ ArenaView::~ArenaView() {
   if (data_ != nullptr) munmap(const_cast<uint8_t*>(data_), size_);
 }
 
-// To read a page that is not there would make one, which is charged to whoever reads it.
+// To read a page that was never there would make one, which is charged to whoever reads it. One that the system has
+// moved to the disk is brought back by pread, which makes none.
 std::optional<absl::Span<const uint8_t>> ArenaView::Find(uint64_t offset, size_t bytes) const {
-  std::array<unsigned char, kLookPages> there{};
-  const uint64_t end = offset + bytes;
-  for (uint64_t at = offset / kPageBytes * kPageBytes; at < end;) {
-    const size_t pages = std::min<uint64_t>(kLookPages, (end - at + kPageBytes - 1) / kPageBytes);
-    if (mincore(const_cast<uint8_t*>(data_ + at), pages * kPageBytes, there.data()) != 0) return std::nullopt;
-    if (!std::all_of(there.begin(), there.begin() + pages, [](unsigned char t) { return (t & 1) != 0; })) {
-      return std::nullopt;
+  if (!IsThere(offset, bytes)) {
+    std::array<uint8_t, 16 * kPageBytes> unused{};
+    for (size_t at = 0; at < bytes; at += unused.size()) {
+      const size_t piece = std::min(unused.size(), bytes - at);
+      [[maybe_unused]] const ssize_t n = pread(fd_.get(), unused.data(), piece, static_cast<off_t>(offset + at));
     }
-    at += pages * kPageBytes;
+    if (!IsThere(offset, bytes)) return std::nullopt;
   }
   return absl::MakeConstSpan(data_ + offset, bytes);
 }
 
-absl::Status ArenaView::Read(uint64_t offset, absl::Span<uint8_t> into) const {
-  while (!into.empty()) {
-    const ssize_t n = pread(fd_.get(), into.data(), into.size(), static_cast<off_t>(offset));
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return absl::ErrnoToStatus(n == 0 ? EIO : errno, "reading an arena");
-    into.remove_prefix(static_cast<size_t>(n));
-    offset += static_cast<uint64_t>(n);
+bool ArenaView::IsThere(uint64_t offset, size_t bytes) const {
+  std::array<unsigned char, kLookPages> there{};
+  const uint64_t end = offset + bytes;
+  for (uint64_t at = offset / kPageBytes * kPageBytes; at < end;) {
+    const size_t pages = std::min<uint64_t>(kLookPages, (end - at + kPageBytes - 1) / kPageBytes);
+    if (mincore(const_cast<uint8_t*>(data_ + at), pages * kPageBytes, there.data()) != 0) return false;
+    if (!std::all_of(there.begin(), there.begin() + pages, [](unsigned char t) { return (t & 1) != 0; })) return false;
+    at += pages * kPageBytes;
   }
-  return absl::OkStatus();
+  return true;
 }
 
 }  // namespace cairn

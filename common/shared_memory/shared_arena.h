@@ -61,7 +61,7 @@ class SharedArena : public PageSource {
 class ArenaView {
  public:
   // fd: what the owner opened for this process. bytes_max: a larger one is an error. Errors: INVALID_ARGUMENT: it is no
-  // arena; the system's.
+  // arena; PERMISSION_DENIED: it is another user's; the system's.
   static absl::StatusOr<ArenaView> Open(FileDescriptor fd, size_t bytes_max);
   ArenaView(ArenaView&& other) noexcept
       : fd_(std::move(other.fd_)), data_(std::exchange(other.data_, nullptr)), size_(other.size_) {}
@@ -69,15 +69,13 @@ class ArenaView {
   ~ArenaView();
 
   bool Has(uint64_t offset, size_t bytes) const { return offset <= size_ && bytes <= size_ - offset; }
-  // REQUIRED: Has(offset, bytes). nullopt: a part of it is not in memory; then Read copies it, and no memory is made in
-  // the owner's name.
+  // REQUIRED: Has(offset, bytes). nullopt: a part of it was never written to, or was taken away.
   std::optional<absl::Span<const uint8_t>> Find(uint64_t offset, size_t bytes) const;
-  // REQUIRED: Has(offset, into.size()). Errors: the system's.
-  absl::Status Read(uint64_t offset, absl::Span<uint8_t> into) const;
   size_t size() const { return size_; }
 
  private:
   ArenaView(FileDescriptor fd, const uint8_t* data, size_t size) : fd_(std::move(fd)), data_(data), size_(size) {}
+  bool IsThere(uint64_t offset, size_t bytes) const;  // in memory
 
   FileDescriptor fd_;
   const uint8_t* data_;

@@ -90,6 +90,7 @@ class StreamMemory {
     if (!ticket_.empty()) all_->handover->Withdraw(ticket_);
     if (link_ == nullptr) return;
     link_->Stop();
+    arena_.reset();  // nothing is read any more
     --all_->links;
   }
 

@@ -19,7 +19,7 @@ model {
   layers { input { shape: [28, 28, 1] } }
   layers { rescaling { scale: 0.003921569 } }
   layers { flatten { } }
-  layers { dense { units: 600 activation: RELU } }
+  layers { dense { units: 1200 activation: RELU } }
   layers { dense { units: 10 activation: SOFTMAX } }
 }
 data { path: "%s" }
@@ -28,7 +28,7 @@ optimizer { adam { } }
 batch_size: 40
 epochs: %d
 replicas: 4
-partition_bytes: 524288
+partition_bytes: 2097152
 """
 
 

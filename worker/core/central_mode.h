@@ -21,7 +21,9 @@ namespace cairn::replica {
 
 class CentralMode : public SynchronousMode {
  public:
-  explicit CentralMode(Context& context) : SynchronousMode(context, /*by_layer=*/true, /*spares=*/1) {}
+  explicit CentralMode(Context& context) : SynchronousMode(context, /*by_layer=*/true, /*spares=*/1) {
+    context.pool.KeepPrivate();
+  }
 
   void OnWeightsWanted(const WeightsWanted& event) override;
   void OnWeightsDone(const WeightsDone& event) override;

@@ -22,7 +22,7 @@ Buffer BufferPool::Acquire() {
     spares_.erase(spares_.begin() + static_cast<int64_t>(i));
     return buffer;
   }
-  return AllocateInSharedPages(bytes_);  // a ps of this host may read it where it is
+  return private_ ? Buffer::Allocate(bytes_) : AllocateInSharedPages(bytes_);
 }
 
 void BufferPool::Release(Buffer buffer) {

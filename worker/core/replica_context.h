@@ -29,11 +29,14 @@ inline constexpr uint32_t kFiguresPartition = 0;
 class BufferPool {
  public:
   void Resize(size_t bytes, size_t spares_max);
+  // Buffers in which a ps of this host does not read: of modes that push copies, and discard parts.
+  void KeepPrivate() { private_ = true; }
   Buffer Acquire();
   void Release(Buffer buffer);
 
  private:
   size_t bytes_ = 0, spares_max_ = 0;
+  bool private_ = false;
   std::vector<Buffer> spares_;
 };
 

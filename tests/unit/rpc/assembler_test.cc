@@ -201,6 +201,32 @@ TEST(FrameAssembler, WhatManyStreamsHoldIsBoundedTogether) {
   EXPECT_EQ(budget.taken(), 0u) << "a stream that ends gives back what it was joining";
 }
 
+// As through shared memory: more than a frame of a call may hold. It is counted like one of many chunks.
+TEST(FrameAssembler, ALargeFrameInOneChunkIsCountedAndWhole) {
+  const size_t bytes = kFramePayloadBytesMax + 12;
+  ByteBudget budget(bytes);
+  FrameAssembler a(2 * bytes, 2 * bytes, &budget);
+  const auto one_chunk = [](uint64_t id, size_t size) {
+    Frame frame = Whole(id, size);
+    frame.payload_total = size;
+    return frame;
+  };
+  const Frame sent = one_chunk(1, bytes);
+  auto joined = a.Add(Received(sent));
+  ASSERT_TRUE(joined.ok() && joined->has_value()) << joined.status();
+  EXPECT_EQ((*joined)->payload.size(), bytes);
+  EXPECT_EQ(std::memcmp((*joined)->payload.data(), sent.payload.data(), bytes), 0);
+  EXPECT_EQ(a.joins(), 0u);
+  EXPECT_EQ(budget.taken(), 0u);
+  ASSERT_TRUE(budget.TryTake(1));
+  joined = a.Add(Received(one_chunk(2, bytes)));
+  ASSERT_TRUE(joined.ok() && joined->has_value()) << joined.status();
+  EXPECT_TRUE(absl::IsResourceExhausted((*joined)->status)) << (*joined)->status;
+  EXPECT_TRUE((*joined)->payload.empty());
+  EXPECT_EQ(budget.taken(), 1u);
+  EXPECT_TRUE(a.Add(Received(one_chunk(3, 100))).ok()) << "the stream goes on";
+}
+
 // Eight small chunks that announce the largest tensors once took all of the budget.
 TEST(FrameAssembler, MemoryFollowsWhatHasArrivedNotWhatIsAnnounced) {
   ByteBudget budget(8 << 20), peer(4 << 20, &budget);

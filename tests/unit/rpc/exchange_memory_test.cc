@@ -9,6 +9,7 @@
 #include <cstring>
 #include <fstream>
 #include <memory>
+#include <random>
 #include <string>
 #include <thread>
 #include <vector>
@@ -39,31 +40,47 @@ class ExchangeMemoryTest : public ExchangeTest {
     frame.payload = std::move(payload);
     return frame;
   }
+  size_t mapped() {
+    std::ifstream maps("/proc/self/maps");
+    size_t count = 0;
+    for (std::string line; std::getline(maps, line);) count += line.find("memfd:cairn-arena") != std::string::npos;
+    return count;
+  }
   void CompareWithTheSocket(const PsConnectionOptions& with_memory);
   void AskManyAtOnce(const SharedArena* arena);
+
+  size_t mapped_ = 0;  // while the two were compared
 };
 
+// The values after a push of random numbers, beside those of another ps that gets the same push through its socket.
 void ExchangeMemoryTest::CompareWithTheSocket(const PsConnectionOptions& with_memory) {
   Start(DenseJob(1200, 2000, 1, true), 4 << 20,
         /*unix_socket=*/true);  // 9.6 MB: tensors of many chunks, and small ones
-  PsConnection socket(ps_->address(), {.streams = 1});
+  const std::unique_ptr<KvStore> other_store = NewMemoryKvStore();
+  TestPs other(*other_store, dir_.path() + "/other.sock");
+  ASSERT_TRUE(other.host().Host(host_).ok());
+  PsConnection socket(other.address(), {.streams = 1});
   PsConnection memory(ps_->address(), with_memory);
+  std::mt19937 random(1);
+  std::uniform_real_distribution<float> numbers(-1, 1);
   for (int p = 0; p < host_.partitions_size(); ++p) {
     const auto one = Call(socket, PullOf(kJob, p)), two = Call(memory, PullOf(kJob, p));
     ASSERT_TRUE(one.ok() && two.ok()) << one.status() << two.status();
     ASSERT_EQ(one->payload.size(), two->payload.size());
     EXPECT_EQ(std::memcmp(one->payload.data(), two->payload.data(), one->payload.size()), 0);
-    const auto pushed = Call(memory, Shared(PushOf(host_, p, 0, 1, 4.0f)));
-    ASSERT_TRUE(pushed.ok()) << pushed.status();
+    Frame push = PushOf(host_, p, 0, 1, 4.0f);
+    for (float& number : push.payload.mutable_floats()) number = numbers(random);
+    const auto pushed = Call(memory, Shared(push)), again = Call(memory, Shared(push)), expected = Call(socket, push);
+    ASSERT_TRUE(pushed.ok() && again.ok() && expected.ok()) << pushed.status() << again.status() << expected.status();
     EXPECT_EQ(pushed->version, 1u);
-    const auto again = Call(socket, PushOf(host_, p, 0, 1, 4.0f));
-    ASSERT_TRUE(again.ok()) << again.status();
     EXPECT_EQ(again->version, 1u) << "applied once";
-    ASSERT_EQ(again->payload.size(), pushed->payload.size());
-    EXPECT_EQ(std::memcmp(again->payload.data(), pushed->payload.data(), pushed->payload.size()), 0);
+    ASSERT_EQ(expected->payload.size(), pushed->payload.size());
+    EXPECT_EQ(std::memcmp(expected->payload.data(), pushed->payload.data(), pushed->payload.size()), 0) << p;
+    EXPECT_NE(std::memcmp(one->payload.data(), pushed->payload.data(), pushed->payload.size()), 0) << p;
   }
   EXPECT_EQ(links(), 1u);
-  EXPECT_EQ(ps_->exchange().clients(), 2u);
+  EXPECT_EQ(ps_->exchange().clients(), 1u);
+  mapped_ = mapped();
 }
 
 TEST_F(ExchangeMemoryTest, AnswersAreTheSameAsThroughTheSocket) { CompareWithTheSocket(kWithMemory); }
@@ -100,16 +117,12 @@ class ExchangeArenaTest : public ExchangeMemoryTest {
     static SharedArena* const arena = SharedArena::Create(kArenaBytes)->release();
     return arena;
   }
-  size_t mapped() {
-    std::ifstream maps("/proc/self/maps");
-    size_t count = 0;
-    for (std::string line; std::getline(maps, line);) count += line.find("memfd:cairn-arena") != std::string::npos;
-    return count;
-  }
 };
 
 TEST_F(ExchangeArenaTest, AnswersAreTheSameAsThroughTheSocket) {
+  ASSERT_EQ(mapped(), 1u);
   CompareWithTheSocket({.streams = 1, .shared_memory = true, .arena = Arena()});
+  EXPECT_EQ(mapped_, 2u) << "its own, and the view of the ps";
   EXPECT_TRUE(Becomes([&] { return mapped() == 1; })) << "what the two ends mapped is gone with the connection";
 }
 

@@ -139,6 +139,18 @@ TEST_F(HandoverTest, AGiverThatFailsIsSaid) {
   EXPECT_THAT(std::string(other.status().message()), testing::HasSubstr("8192 bytes, 16384 are expected"));
 }
 
+// What comes with a ticket that nobody knows, or with a part of one, is not even received.
+TEST_F(HandoverTest, AStrangersDescriptorIsNotReceived) {
+  const std::unique_ptr<SharedArena> arena = *SharedArena::Create(kBytes);
+  EXPECT_THAT(std::string(Take(std::string(kTicketBytes, '0'), arena.get()).status().message()),
+              testing::HasSubstr("gave no memory"));
+  const std::string ticket = socket_->Offer(Giving("x"));
+  EXPECT_THAT(std::string(Take(ticket.substr(1), arena.get()).status().message()),
+              testing::HasSubstr("gave no memory"));
+  EXPECT_TRUE(read_.empty());
+  EXPECT_EQ(Taken(ticket), "x");
+}
+
 TEST_F(HandoverTest, StrangersDelayNobody) {
   std::vector<FileDescriptor> strangers;
   for (size_t i = 0; i < 2 * kHandoverConnectionsMax; ++i) {
