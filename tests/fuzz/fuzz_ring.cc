@@ -30,6 +30,7 @@ void Check(ByteSource in) {
   LinkEnd ends[2] = {};
   RingWriter writer(bytes.data(), kBytes, &ends[0], &ends[1]);
   static Arena* const arena = new Arena;
+  std::fill_n(arena->data, kArenaBytes, uint8_t{0});  // what an earlier input took away is there again
   RingReader reader(bytes.data(), kBytes, &ends[1], &ends[0], {kHeaderMax, kPayloadMax, kInArenaMax}, &arena->view);
   std::deque<std::pair<std::string, std::string>> written;
   bool disturbed = false;
