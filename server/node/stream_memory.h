@@ -33,7 +33,7 @@ class ClientArena {
     if (++all->client_arenas <= kClientArenasMax) {
       absl::StatusOr<ArenaView> view = ArenaView::Open(std::move(fd), kArenaBytes);
       if (view.ok()) return std::unique_ptr<ClientArena>(new ClientArena(*std::move(view), all));
-      LogWarning("shared memory: a client's arena is not read: %s", view.status().message());
+      LogInfo("gradients of a client of this host are copied, not read where they are: %s", view.status().message());
     }
     --all->client_arenas;
     return nullptr;
