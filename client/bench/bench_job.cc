@@ -18,9 +18,12 @@ absl::StatusOr<v1::HostPartitions> MakeBenchJob(const BenchJobOptions& options) 
     return absl::InvalidArgumentError(
         absl::StrFormat("bytes %d: must be %d to %d", options.bytes, kBenchBytesUnit, kBenchBytesMax));
   }
-  if (options.partition_bytes < kPartitionBytesMin || options.partition_bytes > kPartitionBytesMax) {
-    return absl::InvalidArgumentError(absl::StrFormat("partition_bytes %d: must be %d to %d", options.partition_bytes,
-                                                      kPartitionBytesMin, kPartitionBytesMax));
+  const int64_t unit = kSpaceAlignment * 4;
+  if (options.partition_bytes < kPartitionBytesMin || options.partition_bytes > kPartitionBytesMax ||
+      options.partition_bytes % unit != 0) {
+    return absl::InvalidArgumentError(absl::StrFormat("partition_bytes %d: must be a multiple of %d from %d to %d",
+                                                      options.partition_bytes, unit, kPartitionBytesMin,
+                                                      kPartitionBytesMax));
   }
   v1::HostPartitions job;
   job.set_job_id(1);

@@ -346,6 +346,8 @@ def check_bench():
     check(figures["bytes"] == 256 << 10 and figures["partitions"] == 4 and figures["ratio"] > 0, f"{figures}")
     check("ratio" in run("bench", "exchange", "--bytes", "16KiB", "--rounds", "1", "--logged").stdout, "bench exchange")
     check("bytes 1000" in run("bench", "exchange", "--bytes", "1000", code=2).stderr, "too few bytes")
+    odd = run("bench", "exchange", "--partition-bytes", "100", code=2).stderr
+    check("partition_bytes 100: must be a multiple of 64" in odd, odd)
 
 
 def main():
