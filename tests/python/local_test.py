@@ -74,8 +74,9 @@ ENDS = {
     "children of multiprocessing": (
         "import multiprocessing\n"
         "def square(n):\n    return n * n\n"
-        "with multiprocessing.get_context('fork').Pool(2) as pool:\n"
-        "    assert pool.map(square, range(3)) == [0, 1, 4]\n"
+        "pool = multiprocessing.get_context('fork').Pool(2)\n"
+        "assert pool.map(square, range(3)) == [0, 1, 4]\n"
+        "pool.close()\npool.join()\n"  # Python's own terminate(), as a with block has it, may wait for ever
         "assert len(client.nodes()) == 2\n",
         None,
         0,
