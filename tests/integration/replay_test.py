@@ -179,7 +179,7 @@ def table(c):
 def cancelled(c, data):
     """In the epoch in which a job is cancelled its steps have the rate that a callback decided on."""
     job = c.submit(small_job(c.dir, data, 400, REDUCED), {"digest_every_steps": 1, "partition_bytes": 4096})
-    # Workers report every 200 ms. Where an epoch takes as long, its end is all that is ever seen: no step is waited for.
+    # No step is waited for: workers report every 200 ms, and where an epoch takes as long, its end is all that is seen.
     c.while_running(job, lambda status: len(status.get("epochs", [])) >= 3, "epoch 4")
     c.cairn("cancel", job)
     status = c.job(job)

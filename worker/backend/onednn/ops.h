@@ -48,6 +48,9 @@ std::unique_ptr<Op> MakeAttention(PlanBuilder& b, const Node& node, Value* query
 // embedding.cc
 std::unique_ptr<Op> MakeEmbedding(PlanBuilder& b, const Node& node, Value* in, Value* out);
 
+// max_pooling.cc: null, and nothing is compiled, unless the windows lie apart and within the image.
+std::unique_ptr<Op> MakeDisjointMaxPooling(PlanBuilder& b, const Node& node, Value* in, Value* out);
+
 // pooling.cc
 std::unique_ptr<Op> MakePooling(PlanBuilder& b, const Node& node, Value* in, Value* out);
 std::unique_ptr<Op> MakeGlobalAveragePooling(PlanBuilder& b, const Node& node, Value* in, Value* out);

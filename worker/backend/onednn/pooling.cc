@@ -11,6 +11,18 @@ namespace {
 using dnnl::algorithm;
 using dnnl::memory;
 
+bool IsMaximum(LayerKind kind) {
+  switch (kind) {
+    case LayerKind::kMaxPooling1D:
+    case LayerKind::kMaxPooling2D:
+    case LayerKind::kMaxPooling3D:
+    case LayerKind::kGlobalMaxPooling1D:
+    case LayerKind::kGlobalMaxPooling2D:
+    case LayerKind::kGlobalMaxPooling3D: return true;
+    default: return false;
+  }
+}
+
 // If the input comes from a fused activation and has no other reader, the derivative of the activation is taken on this
 // operation's (smaller) side: the maximum of a window is f(x) at the position that receives its gradient.
 class PoolingOp : public Op {
@@ -72,18 +84,6 @@ class PoolingOp : public Op {
   }
 
  private:
-  static bool IsMaximum(LayerKind kind) {
-    switch (kind) {
-      case LayerKind::kMaxPooling1D:
-      case LayerKind::kMaxPooling2D:
-      case LayerKind::kMaxPooling3D:
-      case LayerKind::kGlobalMaxPooling1D:
-      case LayerKind::kGlobalMaxPooling2D:
-      case LayerKind::kGlobalMaxPooling3D: return true;
-      default: return false;
-    }
-  }
-
   void AddAxis(const WindowAxis& axis) {
     kernel_.push_back(axis.kernel);
     strides_.push_back(axis.stride);
@@ -217,6 +217,10 @@ class MaskedAverageOp : public Op {
 }  // namespace
 
 std::unique_ptr<Op> MakePooling(PlanBuilder& b, const Node& node, Value* in, Value* out) {
+  const bool image = b.graph().nodes()[node.inputs[0]].output.size() < 4;
+  if (image && IsMaximum(node.kind)) {
+    if (std::unique_ptr<Op> op = MakeDisjointMaxPooling(b, node, in, out)) return op;
+  }
   return std::make_unique<PoolingOp>(b, node, in, out);
 }
 
