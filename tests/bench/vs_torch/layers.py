@@ -9,12 +9,16 @@ torchvision). Pictures are measured under PyTorch in both layouts, and the faste
 """
 
 import argparse
+import os
 import statistics
 import subprocess
 import tempfile
 import time
 
-import torch
+# Before PyTorch is loaded: OpenBLAS, which computes its products of matrices, does not ask torch.set_num_threads.
+os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = "1"
+
+import torch  # noqa: E402
 
 nn = torch.nn
 DENSE = "layers { dense { units: 10 activation: SOFTMAX } }"

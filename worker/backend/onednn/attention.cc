@@ -5,6 +5,7 @@
 #include <cmath>
 #include <iterator>
 #include <limits>
+#include <string_view>
 
 #include "worker/backend/onednn/layer.h"
 #include "worker/backend/onednn/ops.h"
@@ -111,13 +112,18 @@ class RowSoftmax {
     gradient_ = b.New(rows_);
     const dnnl::softmax_backward::desc desc(rows_, rows_, 1);
     const dnnl::softmax_backward::primitive_desc pd(desc, b.Attributes(), b.engine(), forward_desc_);
+    if (std::string_view(pd.impl_info_str()) == "ref:any") return;  // SoftmaxRowsBackward has its bits
     backward_ = b.MakeCall(pd, dnnl::softmax_backward(pd),
                            {{DNNL_ARG_DST, weights_->memory},
                             {DNNL_ARG_DIFF_DST, gradient_->memory},
                             {DNNL_ARG_DIFF_SRC, gradient_->memory}});
   }
   void Forward(const Run& run) { forward_(run); }
-  void Backward(const Run& run) { backward_(run); }
+  void Backward(const Run& run) {
+    if (backward_) return backward_(run);
+    const dnnl::memory::dims sizes = rows_.dims();
+    SoftmaxRowsBackward(weights_->data(), gradient_->data(), sizes[0], sizes[1], gradient_->data());
+  }
 
   Tensor* weights() const { return weights_; }    // the scores before Forward; [examples, heads, queries, keys]
   Tensor* gradient() const { return gradient_; }  // that of the weights before Backward, of the scores after it

@@ -74,6 +74,11 @@ CAIRN_VECTOR void ProductColumns(const float* __restrict x, const float* __restr
   }
   for (int64_t c = 0; c < columns; ++c) sums[c] = sum[c];
 }
+CAIRN_VECTOR void SoftmaxRowBackward(const float* y, const float* dy, int64_t columns, float* dx) {
+  float sum = 0;
+  for (int64_t c = 0; c < columns; ++c) sum += dy[c] * y[c];
+  for (int64_t c = 0; c < columns; ++c) dx[c] = y[c] * (dy[c] - sum);
+}
 CAIRN_VECTOR void MultiplyLoop(const float* x, const float* factors, float* y, int64_t count) {
   for (int64_t i = 0; i < count; ++i) y[i] = x[i] * factors[i];
 }
@@ -188,6 +193,11 @@ void ProductSums(const float* x, const float* y, int64_t rows, int64_t stride, i
 
 void FillRows(const float* line, int64_t rows, int64_t stride, int64_t columns, float* y) {
   for (int64_t r = 0; r < rows; ++r) std::memcpy(y + r * stride, line, columns * sizeof(float));
+}
+
+void SoftmaxRowsBackward(const float* y, const float* dy, int64_t rows, int64_t columns, float* dx) {
+#pragma omp parallel for schedule(static) if (rows * columns >= kParallelNumbersMin)
+  for (int64_t r = 0; r < rows; ++r) SoftmaxRowBackward(y + r * columns, dy + r * columns, columns, dx + r * columns);
 }
 
 void AddTo(const float* x, float* y, int64_t count) {

@@ -46,6 +46,10 @@ void ProductSums(const float* x, const float* y, int64_t rows, int64_t stride, i
 // y[r * stride + c] = line[c].
 void FillRows(const float* line, int64_t rows, int64_t stride, int64_t columns, float* y);
 
+// dx = y * (dy - the sum of y * dy over the row, in the order of the columns): the gradient of y = softmax(x) of each
+// row. dx may be dy. oneDNN 2.6 has no vectors for it below AVX-512; these are its bits there.
+void SoftmaxRowsBackward(const float* y, const float* dy, int64_t rows, int64_t columns, float* dx);
+
 void AddTo(const float* x, float* y, int64_t count);                           // y += x
 void Multiply(const float* x, const float* factors, float* y, int64_t count);  // y = x * factors; y may be x
 void Scale(const float* x, float scale, float* y, int64_t count);              // y = x * scale; y may be x
