@@ -90,14 +90,14 @@ class MaxWindowsOp : public Op {
   }
 
  private:
-  // Calls fn(where a block of channels begins in the input, in the output) for each of each example.
+  // Calls fn(where it begins in the input, where in the output) for each block of channels of each example.
   template <typename Fn>
   void ForBlocks(const Fn& fn) const {
-    ForExamples(layout_.examples, layout_.examples * layout_.padded_channels * layout_.pixels, [&](int64_t e) {
-      for (int64_t k = 0; k * layout_.block < layout_.padded_channels; ++k) {
-        fn(e * layout_.example_stride + k * layout_.block_stride,
-           e * out_layout_.example_stride + k * out_layout_.block_stride);
-      }
+    const int64_t blocks = layout_.padded_channels / layout_.block;
+    ForExamples(layout_.examples * blocks, layout_.examples * layout_.padded_channels * layout_.pixels, [&](int64_t i) {
+      const int64_t e = i / blocks, k = i % blocks;
+      fn(e * layout_.example_stride + k * layout_.block_stride,
+         e * out_layout_.example_stride + k * out_layout_.block_stride);
     });
   }
   uint8_t* places() const { return places_ == nullptr ? nullptr : reinterpret_cast<uint8_t*>(places_->data()); }

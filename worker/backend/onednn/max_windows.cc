@@ -11,7 +11,7 @@ namespace {
 // Inlined into each copy of a CAIRN_VECTOR function, so that it has that copy's vectors.
 #define CAIRN_INLINE [[gnu::always_inline]] inline
 
-// Of neighbouring channels. Vectors of the compiler: it makes none of plain loops around such loops.
+// Vectors of neighbouring channels, written as such: GCC does not make vectors of these loops by itself.
 constexpr int kLanes = 8;
 template <typename T>
 using Lanes [[gnu::vector_size(kLanes * sizeof(T))]] = T;
